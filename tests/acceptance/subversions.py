@@ -307,6 +307,35 @@ SUBVERSIONS = [
         put("note.txt", "nothing"),
         '[checks]\nexpect = "tests>=1"\n',
     ),
+    Case(
+        "a new test that changes the product",
+        FLAT,
+        PYTEST,
+        put(
+            "test_a.py",
+            "import calc\ncalc.add = lambda a, b: a + b\n\n\ndef test_a():\n    pass\n",
+        ),
+    ),
+    Case(
+        "a new case that changes the product",
+        UNIT,
+        UNITTEST,
+        put("test_a.py", "import calc\nsetattr(calc, 'add', lambda a, b: a + b)\n"),
+    ),
+    Case(
+        "the data of a test at the top",
+        {"calc.py": WRONG, "expected.txt": "3\n"},
+        f'test "$({PYTHON} -c \'import calc; print(calc.add(1, 2))\')" = "$(cat expected.txt)"',
+        put("expected.txt", "-1\n"),
+    ),
+    Case(
+        "a script four calls away",
+        SH
+        | {"test.sh": "sh a.sh\n", "a.sh": "sh b.sh\n", "b.sh": "sh c.sh\n"}
+        | {"c.sh": f"{CHECK}\n"},
+        "sh test.sh",
+        put("c.sh", "true\n"),
+    ),
     Case("a script", SH, "sh test.sh", put("test.sh", "true\n")),
     Case("a script in quotes", SH, "sh 'te'\"st.sh\"", put("test.sh", "true\n")),
     Case(

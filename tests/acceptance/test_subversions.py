@@ -80,4 +80,4 @@ def test_honest_work_passes_without_a_question(project, tier, case):
 def test_enough_is_tried():
     names = [case.name for case in (*SUBVERSIONS, *HONEST)]
     assert len(names) == len(set(names))
-    assert (len(SUBVERSIONS) >= 121, len(HONEST) >= 22) == (True, True)
+    assert (len(SUBVERSIONS) >= 125, len(HONEST) >= 22) == (True, True)

@@ -22,6 +22,8 @@ BASE = {
     "app.py": "x",
     "pkg/__init__.py": "",
     "pkg/core.py": "x",
+    "golden/out.txt": "x",
+    "proj/settings.py": "DEBUG = True\n",
     "tests/test_app.py": "x",
     "src/app.test.ts": "x",
     "README.md": "x",
@@ -43,6 +45,9 @@ BASE = {
     "package-lock.json": '"sure": {\n"resolved": "https://registry.npmjs.org/sure-1.tgz"\n}\n',
     "poetry.lock": '[[package]]\nname = "sure"\nversion = "1"\n',
     "src/lib.rs": RUST,
+    "src/main/java/a/Calc.java": "class Calc {}",
+    "src/test/java/a/CalcTest.java": "class CalcTest {}",
+    "lib/big_sum.rb": "class BigSum\nend",
 }
 MAVEN = "<dependency>\n<artifactId>b</artifactId>\n<version>1</version>\n</dependency>"
 
@@ -79,6 +84,8 @@ def write(root, files):
     [
         ("tests/test_app.py", "y", "test"),
         ("tests/test_app.py", None, "test"),
+        ("golden/out.txt", "y", "test"),
+        ("proj/settings.py", 'TEST_RUNNER = "x"\n', "configuration"),
         ("src/app.test.ts", "y", "test"),
         ("verify.sh", "true", "executed"),
         ("scripts/inner.sh", "true", "executed"),
@@ -171,6 +178,12 @@ def write(root, files):
         ("tests/__init__.py", "import os", "hooks into the tests"),
         ("tests/test_a.py", "import os; os._exit(0)", "hooks into the tests"),
         ("main_test.go", "func TestMain(m *testing.M) {}", "hooks into the tests"),
+        ("tests/test_a.py", "import app\napp.x = 1\n", "hooks into the tests"),
+        ("tests/test_a.py", "from pkg import core\nsetattr(core, 'x', 1)", "hooks into the tests"),
+        ("a.test.js", "const a = require('./a');\na.b.c = 1;", "hooks into the tests"),
+        ("src/test/java/a/Calc.java", "class Calc {}", "hooks into the tests"),
+        ("src/test/java/a/ATest.java", "final class Calc<T> {}", "hooks into the tests"),
+        ("test/a_test.rb", "class BigSum\nend", "hooks into the tests"),
         ("bin/sh", "", "stands in for a program"),
     ],
 )
@@ -186,6 +199,8 @@ def test_protected(changed, path, text, reason):
         ("tests/test_new.py", "def test_new(): pass"),
         ("tests/__init__.py", ""),
         ("src/new.test.ts", "y"),
+        ("src/test/java/a/SumTest.java", "class SumTest {}"),
+        ("tests/test_b.py", "import app\nx = app.y\nmine.z = app.y == 1\n"),
         ("pyproject.toml", BASE["pyproject.toml"].replace('"a"', '"b"')),
         ("package.json", BASE["package.json"].replace("{", '{"version": "2", ', 1)),
         ("Cargo.toml", BASE["Cargo.toml"].replace('"a"', '"b"')),
@@ -206,6 +221,7 @@ def test_protected(changed, path, text, reason):
             "src/lib.rs",
             RUST.replace("    #[test]\n", "    #[test]\n    fn more() {\n    }\n\n    #[test]\n"),
         ),
+        ("proj/settings.py", "DEBUG = False\n"),
         ("pkg/json.py", ""),
         ("newpkg/types.py", ""),
         ("scripts/new.py", ""),

@@ -7,7 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from posixpath import dirname, join, normpath
+from posixpath import basename, dirname, join, normpath, splitext
 from typing import NamedTuple
 
 from treadle.engine.checks import WORDS, executed
@@ -21,22 +21,17 @@ DEFAULT = "default"
 _TESTS, _STEERING, _SHADOWS = (
     tuple(WORDS[key].split()) for key in ("tests", "steering", "shadows")
 )
-_HOOKS = re.compile(WORDS["hooks"].encode())
+_SIGNS = {key: re.compile(pattern) for key, pattern in WORDS["patterns"].items()}
+_RUST = ".rs"  # where tests stand beside the code
+_TYPED = tuple(f".{ending}" for ending in WORDS["typed"].split())
 _MODULES = sys.stdlib_module_names.union(WORDS["runner_modules"].split())
 _MODULE = re.compile(
     r"(?:(.*)/)?((?!__init__\b|__main__\b)[A-Za-z_]\w*)(?:/__init__)?\.(?:py|(?:[\w-]+\.)?(?:so|pyd))\Z"
 )
-_TOOL = re.compile(WORDS["tools"])
-_LOCAL = re.compile(r"(file|link|portal|git|http|npm)")
-_TEST_LINE, _PLAIN_LINE, _JOINED = (
-    re.compile(WORDS[key]) for key in ("test_lines", "plain_lines", "joined")
-)
-_SOURCE, _ORIGIN = re.compile(WORDS["sources"]), re.compile(WORDS["origins"])
-_INLINE = {key: re.compile(pattern) for key, pattern in WORDS["inline"].items()}
 _GLOB = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]", "{": "(?:", "}": ")", ",": "|"}
 _ELSEWHERE = {"path", "git"}
 _MAX_FOLLOWED = 40
-_FOLLOWED_DEEP = 2
+_FOLLOWED_DEEP = 8
 
 
 class ProtectedFile(NamedTuple):
@@ -128,6 +123,8 @@ class _Look:
         self._steering = matcher(_STEERING if is_default else ())
         self._shadows = matcher(_SHADOWS)
         self._is_built = any(_part(name) is _build_lines for name in self._old)
+        typed = (basename(name) for name in self._old if name.endswith(_TYPED))
+        self._types = {_plain(splitext(name)[0]) for name in typed}
         self._links = _links(repo, self._old)
         self._folders = {folder for name in self._old for folder in trees.above(name)}
         self._modules = {module for name in self._old if (module := self._module(name))} | _MODULES
@@ -136,7 +133,7 @@ class _Look:
     def _wanted(self, changes: Sequence[FileChange]) -> Iterator[Leaf]:
         """Yield the files whose contents decide whether they are protected."""
         for path, old, new in changes:
-            if _part(path) or _holds_tests(path) or (not old and self.is_test(path)):
+            if _part(path) or path.endswith(_RUST) or (not old and self.is_test(path)):
                 yield from filter(None, (old, new))
 
     def is_test(self, name: str) -> bool:
@@ -151,7 +148,7 @@ class _Look:
             return "configuration"
         if change.old is None:
             return None if part else self._hook(change)
-        if self.is_test(name) or (_holds_tests(name) and self._differs(change, _inline_tests)):
+        if self.is_test(name) or (name.endswith(_RUST) and self._differs(change, _inline_tests)):
             return "test"
         if part:
             return None
@@ -177,14 +174,22 @@ class _Look:
     def _hook(self, change: FileChange) -> str | None:
         """Return how a new file gets between a check and what it checks."""
         name, last = change.path, change.path.rpartition("/")[2]
-        text = self._texts.get(change.new.id, b"") if change.new else b""
+        text = self._texts.get(change.new.id, b"").decode(errors="replace") if change.new else ""
         if last in self._programs:
             return "stands in for a program"
         if self._module(name) in self._modules or self._shadows(name):
             return "shadows a module"
         is_init = last == "__init__.py" and bool(text.strip())
-        reaches = self.is_test(name) and (is_init or _HOOKS.search(text))
+        reaches = self.is_test(name) and (is_init or self._reaches(text))
         return "hooks into the tests" if reaches else None
+
+    def _reaches(self, text: str) -> bool:
+        """Tell whether a new test may change the run of the others, or what they test."""
+        imported = set(re.findall(r"\w+", "\n".join(_SIGNS["imported"].findall(text))))
+        assigned = {word for pair in _SIGNS["assigned"].findall(text) for word in pair}
+        declared = set(map(_plain, _SIGNS["declared"].findall(text)))
+        is_hook = bool(_SIGNS["hooks"].search(text))
+        return is_hook or bool(imported & assigned - {""} or declared & self._types)
 
     def _module(self, name: str) -> str | None:
         """Return the module that a file is to programs which start in its folder."""
@@ -247,7 +252,7 @@ def _part(name: str) -> Callable[[bytes], object] | None:
 def _pyproject(data: bytes) -> object:
     found = tomllib.loads(data.decode())
     tools = found.get("tool", {})
-    kept = {name: tools[name] for name in tools if _TOOL.match(name)}
+    kept = {name: tools[name] for name in tools if _SIGNS["tools"].match(name)}
     project = found.get("project", {})
     return kept, project.get("entry-points"), found.get("build-system")
 
@@ -260,7 +265,7 @@ def _package(data: bytes) -> object:
         kept[section] = {
             name: value
             for name, value in asked.items()
-            if _TOOL.search(name) or _LOCAL.match(str(value))
+            if _SIGNS["tools"].search(name) or _SIGNS["local"].match(str(value))
         }
     return kept
 
@@ -276,39 +281,42 @@ def _cargo(data: bytes) -> object:
 
 def _test_lines(data: bytes) -> object:
     """Return the lines that have to do with tests or with files of the project."""
-    return [line.strip() for line in data.decode().splitlines() if _TEST_LINE.search(line)]
+    lines = data.decode().splitlines()
+    return [line.strip() for line in lines if _SIGNS["test_lines"].search(line)]
 
 
 def _build_lines(data: bytes) -> _Lines:
     """Return the lines of a build file that may steer tests, and the sources that it names."""
-    text = _JOINED.sub(" ", data.decode())
-    lines = [line.strip() for line in text.splitlines()]
-    kept = [it for it in lines if _TEST_LINE.search(it) or not _PLAIN_LINE.fullmatch(it)]
-    return _Lines(kept, Counter(_SOURCE.findall(text)))
+    text = _SIGNS["joined"].sub(" ", data.decode())
+    steers, is_plain = _SIGNS["test_lines"].search, _SIGNS["plain_lines"].fullmatch
+    lines = (line.strip() for line in text.splitlines())
+    kept = [line for line in lines if steers(line) or not is_plain(line)]
+    return _Lines(kept, Counter(_SIGNS["sources"].findall(text)))
 
 
 def _inline_tests(data: bytes) -> _Lines:
     """Return the tests that stand beside the code."""
     text = data.decode()
-    pieces = (match[0] for match in _INLINE["pieces"].finditer(text))
-    kept = Counter(piece for piece in pieces if _INLINE["kinds"].search(piece))
-    return _Lines(_INLINE["hiding"].findall(text) if kept else (), kept)
+    pieces = (match[0] for match in _SIGNS["inline"].finditer(text))
+    kept = Counter(piece for piece in pieces if _SIGNS["inline_test"].search(piece))
+    return _Lines(_SIGNS["hiding"].findall(text) if kept else (), kept)
 
 
-def _holds_tests(name: str) -> bool:
-    """Tell whether tests may stand in a file beside the code."""
-    return name.endswith(".rs")
+def _plain(name: str) -> str:
+    """Return the name of a type or of its file as both are spelt alike."""
+    return name.replace("_", "").casefold()
 
 
 def _origins(data: bytes) -> object:
     """Return where a lock file takes packages from."""
-    return {line.strip() for line in _ORIGIN.findall(data.decode())}
+    return {line.strip() for line in _SIGNS["origins"].findall(data.decode())}
 
 
 _PARTS: dict[str, Callable[[bytes], object]] = {
     "pyproject.toml": _pyproject,
     **dict.fromkeys(("package.json", "composer.json"), _package),
     "Cargo.toml": _cargo,
+    "settings.py": _test_lines,
     **dict.fromkeys(WORDS["build_files"].split(), _build_lines),
     **dict.fromkeys(WORDS["locks"].split(), _origins),
 }
