@@ -66,7 +66,7 @@ KILLS = ((0.15, 3), (0.2, 2))
 # How many lines one worker may have.
 LINES = 8
 AWAY = 4.0
-_UNFIT = re.compile(r"(?m)^(\S+) note: worker \S+ takes no runs for (\d+) s")
+_UNFIT = re.compile(r"(?m)^(\S+) note: worker \S+ takes no runs(?: of \S+)? for (\d+) s")
 
 
 class Wishes(NamedTuple):

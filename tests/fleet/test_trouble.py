@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.builder import git, run_treadle
 from tests.fleet.lab import wait_for
 from tests.fleet.test_faults import in_do
 
@@ -26,6 +27,34 @@ def test_a_worker_that_only_fails_stops_no_run_and_leaves_them_to_the_others(sha
     assert bad.poll() is None
     mirrors.unlink()
     wait_for(lambda: not any(it["trouble"] for it in shared.status()["workers"]))
+
+
+def test_a_repository_that_is_gone_keeps_no_other_project_waiting(shared):
+    """It makes the workers leave the runs of its own project, not those of everybody."""
+    second = shared.folder / "second.git"
+    git(shared.root, "clone", "-q", "--bare", "../origin.git", str(second))
+    git(shared.root, "remote", "add", "second", str(second))
+    shared.configure(more='[fleet]\nremote = "second"')
+    shared.env["TREADLE_STORE_SCHEMA"] = "shop"
+    (doomed,) = shared.queue()
+    second.rename(shared.folder / "gone.git")
+    shared.worker()
+    wait_for(lambda: "takes no runs of shop for 20 s" in shared.words())
+    why = "leaves runs to others: remote_failed with shop"
+    wait_for(lambda: why in said(shared, "fleet", "status"))
+    shared.configure()
+    del shared.env["TREADLE_STORE_SCHEMA"]
+    (innocent,) = shared.queue()
+    assert [row["run_id"] for row in shared.wait_over(1)] == [innocent]
+    assert shared.words().count("takes no runs of shop") < 4
+    shared.env["TREADLE_STORE_SCHEMA"] = "shop"
+    (shared.folder / "gone.git").rename(second)
+    assert [row["run_id"] for row in shared.wait_over(1)] == [doomed]
+
+
+def said(lab, *words):
+    done = run_treadle(words, lab.root, lab.env)
+    return done.stdout + done.stderr
 
 
 def test_archives_and_a_repository_that_are_away_cost_no_agent_its_work(held):

@@ -7,6 +7,7 @@ from tests.fleet.lab import wait_for
 from treadle.config.schema import Config, FleetConfig
 from treadle.fleet import worker
 from treadle.fleet.site import LOCAL, FleetSite
+from treadle.fleet.trouble import Fitness
 from treadle.fleet.worker import Wishes
 from treadle.layout import Layout
 from treadle.store import fleet
@@ -33,3 +34,21 @@ def test_a_worker_beats_while_its_queue_opens(tmp_path):
     assert listed == [["w"]]
     with site.fleet() as store:
         assert fleet.living(store) == []
+
+
+def test_a_repository_that_is_away_keeps_a_worker_from_its_own_project_alone():
+    fitness = Fitness(300.0, [].append)
+    for _ in range(3):
+        fitness.failed("remote_failed", "gone", "shop")
+    fitness.worked("blog")
+    assert fitness.trouble == fitness.trouble_of("shop") == "remote_failed with shop: gone"
+    assert (fitness.trouble_of("blog"), fitness.trouble_of()) == (None, None)
+    fitness.worked("shop")
+    assert fitness.trouble is None
+
+
+def test_a_worker_that_reaches_no_repository_takes_no_runs_at_all():
+    fitness = Fitness(300.0, [].append)
+    for number in range(5):
+        fitness.failed("remote_failed", "no credentials", f"project{number}")
+    assert fitness.trouble_of() == "remote_failed: no credentials"

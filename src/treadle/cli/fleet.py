@@ -131,7 +131,7 @@ def _print(found: FleetStatus, key: dict[str, object]) -> None:
     if key["problem"]:
         output.warn(f"{key['problem']}; try: treadle fleet key")
     for row in (it for it in found.workers if _state(it) == _QUARANTINED):
-        output.warn(f"worker {row.worker_id} takes no runs: {row.trouble}")
+        output.warn(f"worker {row.worker_id} leaves runs to others: {row.trouble}")
     for item in found.stuck:
         is_gone = item.reason == "worker_gone"
         why = "is gone" if is_gone else "should drive it, but has no job for it"

@@ -77,10 +77,9 @@ def _artifacts(url: str) -> str:
 def _project(site: FleetSite, name: str) -> str:
     with site.reader(name) as reader:
         found = fleet.runs(reader)
-        is_there = reader.is_there
-    if is_there:
-        with site.store(name) as store:
-            fleet.require_rights(store)
+        if reader.is_there:
+            with site.store(name) as store:
+                fleet.require_rights(store)
     return f"{len(found.queued)} queued, {len(found.held)} running"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 from threading import Event, Lock, Thread
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from treadle.contract.events import StepError
 from treadle.engine.elsewhere import archive
@@ -31,6 +31,8 @@ _PASSING = (
     *("remote_failed", "artifacts_failed", "no_sandbox", "extra_missing", "fleet_key_missing"),
     *("fleet_key_unfit", *COUNTED, *call.BEFALLS),
 )
+# What may lie with one project: its repository or its archives are gone.
+_OF_PROJECT = ("remote_failed", "artifacts_failed")
 _FAILURES = 3  # of one kind in a row, after which a worker leaves runs to others
 _PAUSE = 0.5
 _LONGEST_PAUSE = 30.0
@@ -82,40 +84,63 @@ class Room:
         return self._full_at >= since
 
 
+class Failures(NamedTuple):
+    """Failures of one kind in a row, and until when they keep a worker from runs."""
+
+    kind: str
+    times: int
+    until: float
+    words: str
+
+
 class Fitness:
-    """How a worker fares: it leaves runs to others for a while when it only fails."""
+    """How a worker fares: it leaves runs to others for a while when it only fails.
+
+    What may lie with a project, such as its repository, keeps it from that project's runs alone,
+    unless it fails with others, too.
+    """
 
     def __init__(self, patience: float, say: Callable[[str], None]) -> None:
         self._longest = max(patience, _PAUSE)
         self._say = say
         self._lock = Lock()
-        self._kind = ""
-        self._times = 0
-        self._until = 0.0
-        self._words = ""
+        self._found: dict[str, Failures] = {}
+        self._row: set[str] = set()  # projects since anything went well
         self.failures = 0
 
     @property
     def trouble(self) -> str | None:
-        """Say why the worker takes no runs at the moment."""
-        return self._words if time.monotonic() < self._until else None
+        """Say why the worker leaves runs to others at the moment, all or some."""
+        with self._lock:
+            return next(filter(None, map(self.trouble_of, self._found)), None)
 
-    def failed(self, kind: str, message: str) -> None:
+    def trouble_of(self, project: str = "") -> str | None:
+        """Say why the worker takes no runs of a project; without one, why it takes none at all."""
+        found = self._found.get(project)
+        return found.words if found and time.monotonic() < found.until else None
+
+    def failed(self, kind: str, message: str, project: str = "") -> None:
         """Count a failure; three of a kind in a row, and each one after that, make a quarantine."""
         with self._lock:
-            self._times = self._times + 1 if kind == self._kind else 1
-            self._kind, self.failures = kind, self.failures + 1
-            if self._times < _FAILURES:
-                return
-            pause = min(_QUARANTINE * 2 ** (self._times - _FAILURES), self._longest)
-            self._until = time.monotonic() + pause
-            self._words = f"{kind}: {message}"
-        self._say(f"takes no runs for {pause:.0f} s after {self._times} failures: {self._words}")
+            self._row.add(project)
+            whose = project if kind in _OF_PROJECT and len(self._row) < _FAILURES else ""
+            before = self._found.get(whose)
+            times = before.times + 1 if before and before.kind == kind else 1
+            self.failures += 1
+            pause = min(_QUARANTINE * 2 ** max(times - _FAILURES, 0), self._longest)
+            until = time.monotonic() + pause if times >= _FAILURES else 0.0
+            words = f"{kind}{f' with {whose}' if whose else ''}: {message}"
+            self._found[whose] = Failures(kind, times, until, words)
+        if until:
+            runs = f"no runs of {whose}" if whose else "no runs"
+            self._say(f"takes {runs} for {pause:.0f} s after {times} failures: {words}")
 
-    def worked(self) -> None:
+    def worked(self, project: str) -> None:
         """Note that something went well: whatever was wrong has passed."""
         with self._lock:
-            self._kind, self._times, self._until = "", 0, 0.0
+            self._row.clear()
+            for whose in ("", project):
+                self._found.pop(whose, None)
 
 
 def park(folder: Path, url: str, name: str, data: bytes) -> None:

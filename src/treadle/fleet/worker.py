@@ -132,7 +132,7 @@ class Worker(Struct, kw_only=True):
             known = self._recall(job)
             if known is None:
                 return True  # its project was removed, or the run called off
-            is_served = self._serves(job, known)
+            is_served = self._serves(job, known) and not self.health.trouble_of(job.project)
             if is_served and self._take(job):
                 with self._counted(job, known) as is_within:
                     if is_within:
@@ -148,7 +148,7 @@ class Worker(Struct, kw_only=True):
 
     def is_fit(self) -> bool:
         """Tell whether this worker takes runs at all now."""
-        return not self.draining.is_set() and not self.health.trouble
+        return not self.draining.is_set() and not self.health.trouble_of()
 
     def _serves(self, job: Job, known: RunMemory) -> bool:
         """Tell whether this worker takes runs of the project, and has what this one needs."""
@@ -277,7 +277,8 @@ class Worker(Struct, kw_only=True):
             return None  # somebody else drives it now; it is theirs
         except (TreadleError, OSError) as error:
             if kind := self.befalls(error, began):
-                self.health.failed(kind, str(error))
+                whose = "" if self.room.was_full(began) else job.project
+                self.health.failed(kind, str(error), whose)
                 return _let_go(self, store, row, str(error), kind)
             if isinstance(error, OSError) or error.code == "store_unreachable":
                 raise  # nothing can be written down; the leader finds the run without a job
@@ -349,7 +350,7 @@ def _take_steps(
         if done := _step(worker, run, role):
             loop.record_step(run, done, _upload(worker, run, shelf, done, key))
             tip = _publish(worker, run, ticket.remote, done.found, tip)
-            worker.health.worked()
+            worker.health.worked(ticket.project)
     return loop.finish_run(run)
 
 
@@ -481,10 +482,8 @@ def _let_go(worker: Worker, store: Store, row: RunRow, message: str, kind: str) 
     row = store.run(row.run_id) or row
     if row.owner != worker.owner or row.status != "running":
         return None  # one that has ended is found by the leader
-    told, anew = (
-        f"{worker.name} could not go on: {message}",
-        {} if kind in trouble.COUNTED else {"tries": None},
-    )
+    told = f"{worker.name} could not go on: {message}"
+    anew: dict[str, Any] = {} if kind in trouble.COUNTED else {"tries": None}
     return fleet_run.requeue(store, row, told, **anew)
 
 

@@ -24,8 +24,8 @@ LIVING = ("alive", "draining")
 class WorkerRow(NamedTuple):
     """One worker process of the fleet; its status is alive, draining, left or dead.
 
-    While something is wrong with its machine, `trouble` says why it takes no runs; `serves` says
-    which runs it takes at all, and `dead_after` for how many seconds it may be silent.
+    While it only fails, `trouble` says why it leaves runs to others; `serves` says which runs it
+    takes at all, and `dead_after` for how many seconds it may be silent.
     """
 
     worker_id: str
