@@ -52,6 +52,18 @@ def test_a_run_that_cannot_be_queued_leaves_nothing_behind(shared):
     assert [path.name for path in (shared.folder / "archives" / "runs").iterdir()] == [run_id]
 
 
+def test_whoever_asks_first_is_told_what_workers_did_and_changed(shared):
+    """Nobody has shown or landed the run before, so nothing of it is on this machine."""
+    shared.make_agent('if [ "$role" = do ]; then echo done > "$OLDPWD/done.txt"; fi')
+    (asked, reported) = shared.queue(2)
+    shared.worker()
+    shared.wait_over(2)
+    assert "1/1 criteria" in shared.treadle("why", asked)
+    report = shared.treadle("report", reported)
+    assert "1/1 criteria" in report
+    assert "done.txt | 1 +" in report
+
+
 def test_runs_that_an_older_database_has_forgotten_are_rebuilt_from_their_archives(shared):
     url, schema = shared.env["TREADLE_STORE"], "treadle_project"
     shared.make_agent('if [ "$role" = do ]; then echo done > "$OLDPWD/done.txt"; fi')

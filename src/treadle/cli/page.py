@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from treadle.cli import output
+from treadle.cli.runs import find_whole
 from treadle.engine.show import report
-from treadle.engine.show.view import find_run
 from treadle.errors import ConfigError, UsageError
 from treadle.files import atomic
 from treadle.project import here
@@ -39,7 +39,7 @@ def print_report(args: Namespace) -> int:
         raise UsageError(f"--html {args.html}: give a file in a folder that exists")
     project = open_context(here(), os.environ)
     with Reader.open(project.layout) as store:
-        row = find_run(store, args.run)
+        row = find_whole(project.layout, store, args.run)
         if path is None:
             text = report.markdown(project, store, row)
             told = {"run_id": row.run_id, "markdown": text}

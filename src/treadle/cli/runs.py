@@ -108,12 +108,18 @@ def _rows(store: Reader, args: Namespace, whole: bool = False) -> list[RunRow]:
     return rows[:limit]
 
 
+def find_whole(layout: Layout, store: Reader, asked: str) -> RunRow:
+    """Find a run, and bring what workers elsewhere did in it."""
+    row = find_run(store, asked)
+    if any(step.archive for step in store.steps(row.run_id)):
+        main.call("run.bring_steps", layout, store, row)
+    return row
+
+
 def show_run(args: Namespace) -> int:
     layout = _layout()
     with Reader.open(layout) as store:
-        row = find_run(store, args.run)
-        if any(step.archive for step in store.steps(row.run_id)):
-            main.call("run.bring_steps", layout, store, row)
+        row = find_whole(layout, store, args.run)
         told = show_view.run_document(layout, store, row)
         return output.tell(args.json, told, _print_run, layout, store, row)
 
@@ -212,8 +218,7 @@ def show_log(args: Namespace) -> int:
 
 def _print_output(layout: Layout, store: Reader, row: RunRow, args: Namespace) -> int:
     """Print what the programs of one step have printed."""
-    if any(step.archive for step in store.steps(row.run_id)):
-        main.call("run.bring_steps", layout, store, row)
+    row = find_whole(layout, store, row.run_id)
     step, found = show_view.step_output(layout, store, row, args.output)
     told = {"run_id": row.run_id, "step": step.step_index, "output": found}
     return output.tell(args.json, told, _print_files, found)
@@ -326,7 +331,7 @@ def _print_live(line: bytes, as_json: bool) -> None:
 def explain_run(args: Namespace) -> int:
     layout = _layout()
     with Reader.open(layout) as store:
-        row = find_run(store, args.run)
+        row = find_whole(layout, store, args.run)
         found = explain(layout, store, row)
         failed = failed_commands(layout, store, row)
     if gone := _abandoned(row):

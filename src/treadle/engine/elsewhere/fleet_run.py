@@ -23,7 +23,7 @@ from treadle.engine.run.run_files import Manifest, RunFile
 from treadle.errors import FormatError, TreadleError
 from treadle.files import atomic, beneath, sync
 from treadle.git import remote
-from treadle.git.repo import Repo
+from treadle.git.repo import Repo, find
 from treadle.ids import utc
 from treadle.layout import Layout
 from treadle.project import key as keys
@@ -231,8 +231,14 @@ def look(layout: Layout, store: Reader, row: RunRow, env: Mapping[str, str] = os
     if not known.is_of_fleet:
         return
     if _missing(layout, store, row) or not layout.run(row.run_id).run_json.exists():
-        key = keys.read(env, layout.root)
-        restore(layout, store, row, order_of(row, known, key), key)
+        _bring(find(layout.root), layout, store, row, env)
+
+
+def _bring(repo: Repo, layout: Layout, store: Reader, row: RunRow, env: Mapping[str, str]) -> None:
+    key = keys.read(env, layout.root)
+    asked = order_of(row, memory.recall(store, row.run_id), key)
+    restore(layout, store, row, asked, key)
+    bring_commit(repo, store, row, asked.ticket, key)
 
 
 def peek(layout: Layout, store: Reader, row: RunRow) -> None:
@@ -245,10 +251,7 @@ def bring_here(tools: Tools, row: RunRow) -> None:
     """Bring a run of the fleet to the project's own machine, for whoever lands or resumes it."""
     known = memory.recall(tools.store, row.run_id)
     if known.is_of_fleet and row.status != "running":
-        key = keys.read(tools.env, tools.layout.root)
-        asked = order_of(row, known, key)
-        bring_commit(tools.repo, tools.store, row, asked.ticket, key)
-        restore(tools.layout, tools.store, row, asked, key)
+        _bring(tools.repo, tools.layout, tools.store, row, tools.env)
 
 
 def restore(layout: Layout, store: Reader, row: RunRow, asked: FleetOrder, key: FleetKey) -> None:
