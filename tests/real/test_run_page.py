@@ -218,3 +218,21 @@ def test_a_press_that_waits_is_told_in_every_tab_and_followed_to_its_end(shop, c
             shown.locator("#acts button:has-text('Undo')").wait_for()
         screen.check()
     holder.communicate(timeout=browser.PATIENCE)
+
+
+def test_an_open_page_of_changes_says_what_was_approved_and_what_came_since(shop, chrome):
+    found = run(shop, "test -d übersetzung", "--approve", "plan")
+    with browser.shown(chrome, shop.root) as screen:
+        page = screen.go(f"/runs/{found}/changes")
+        page.locator("#review textarea").fill("count from zero")
+        approve = page.get_by_role("button", name="Approve this plan")
+        approve.click()
+        page.wait_for_selector("#done .said.good:not(.going):has-text('passed')")
+        approve.wait_for(state="detached")
+        assert "Waits for your approval" not in page.locator("#waits").inner_text()
+        newest = page.locator("#moved a", has_text="Show the newest")
+        assert page.locator("#review textarea").input_value() == "count from zero"
+        newest.click()
+        page.wait_for_selector(".files:has-text('cart.py')")
+        assert page.locator("#moved").inner_text() == ""
+        screen.check()
