@@ -241,6 +241,7 @@ def test_a_read_only_page_offers_nothing_to_press(worked):
     text = worked.client(read_only=True).get(f"/runs/{worked.run}").text
     assert "read-only" in text
     assert "<form" not in text
+    assert 'class="button"' not in text  # which leads to a form
 
 
 def test_an_empty_project_says_what_to_do_first(browser):
