@@ -236,3 +236,19 @@ def test_an_open_page_of_changes_says_what_was_approved_and_what_came_since(shop
         page.wait_for_selector(".files:has-text('cart.py')")
         assert page.locator("#moved").inner_text() == ""
         screen.check()
+
+
+def test_an_open_page_says_that_a_run_has_ended(shop, chrome, tmp_path):
+    go = tmp_path / "go"
+    shop.agent("act", f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(.05)\nok()")
+    working = shop.start("run", "--goal", "Wait", "--verify", "AC1=false")
+    listed = ("runs", "list", "--status", "running", "--json")
+    (row,) = wait_for(lambda: shop.treadle(*listed).json["runs"])
+    with browser.shown(chrome, shop.root) as screen:
+        page = screen.go(f"/runs/{row['run_id']}")
+        page.get_by_role("heading", name="The log, as it grows").wait_for()
+        go.touch()
+        page.get_by_role("heading", name="The last step's log").wait_for()
+        page.locator("#where dt", has_text="ended").wait_for()
+        screen.check()
+    working.communicate(timeout=browser.PATIENCE)
