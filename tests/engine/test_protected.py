@@ -285,3 +285,13 @@ def test_the_first_build_file_steers_nothing_yet(repo):
     write(repo, {"CMakeLists.txt": "project(a C)\nset(A 1)\n", "pom.xml": "<skipTests>\n"})
     found = protected.find(repos.find(repo), base, "HEAD", ["make"], ("default",))
     assert found.paths == ("pom.xml",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a" * 500_000, " " * 500_000 + "<x>", f"version = {' ' * 500_000}!", "file " * 100_000],
+    ids=["word", "blanks", "padded", "keys"],
+)
+def test_no_line_is_too_long_to_be_judged(changed, line):
+    names = ["pom.xml", "CMakeLists.txt", "package-lock.json", "src/lib.rs", "tests/test_new.py"]
+    assert set(changed(dict.fromkeys(names, line))) <= set(names)
