@@ -212,6 +212,23 @@ def test_a_held_message_that_was_left_is_not_asked_about_again(project):
     assert asked(project) == ([], 1)
 
 
+def test_scripts_that_changed_the_same_lines_are_done_again_as_the_desk_proposes(inbox):
+    site = Site(inbox)
+    routine(inbox, "append", APPEND.replace("echo run", "echo $chain"))
+    inbox.settings('default_routine = "append"\n')
+    site.commit("shared.txt", "base\n")
+    for name in (NAME, "02-b.spec.md"):
+        spec(inbox, name)
+    git(site.root, "add", ".")
+    git(site.root, "commit", "-q", "-m", "Begin")
+    assert inbox.treadle("process", "--parallel", "2").code == 3
+    (item,) = inbox.treadle("desk", "--json").json["items"]
+    follow(inbox, [f"treadle answer {item['item_id']} {item['actions'][0]['action']}"])
+    assert len((site.root / "shared.txt").read_text().splitlines()) == 3
+    assert inbox.treadle("desk", "--json").json["items"] == []
+    assert {it["state"] for it in inbox.treadle("spec", "list", "--json").json["specs"]} == {"done"}
+
+
 @pytest.mark.real
 def test_the_question_about_it_is_answered_once_it_is_mended(unchecked):
     unchecked.treadle("process")
@@ -260,7 +277,7 @@ def test_a_pass_tells_why_a_spec_stopped_last(project):
     assert project.treadle("run", "--resume", newest(project), *more).code == 4
     (told,) = project.treadle("process", "--json").json["messages"]
     (view,) = project.treadle("spec", "list", "--json").json["specs"]
-    assert told["reason"] == view["reason"] == "max_iterations is 2 and 2 was used"
+    assert told["reason"] == view["reason"] == "max_iterations is 2 and 2 were used"
 
 
 @pytest.mark.real

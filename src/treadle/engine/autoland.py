@@ -6,7 +6,7 @@ from treadle.engine.run import memory
 from treadle.engine.run.run import Tools
 from treadle.errors import BlockedError, GitError, TreadleError
 from treadle.git import repo
-from treadle.store.questions import LEAVE, Action
+from treadle.store.questions import LEAVE, Action, Subject
 from treadle.store.runs import RunRow
 from treadle.tasks import questions
 
@@ -21,8 +21,8 @@ def land_or_ask(tools: Tools, row: RunRow, mode: str | None = None) -> str | Non
             if not known.landed_commit:
                 _land(tools, row, mode in ("branch", "pr") or not row.base_branch)
         except (BlockedError, GitError) as error:
-            rebases = (Action("rebase"),) if f"treadle rebase {row.run_id}" in error.fix else ()
-            _ask(tools, row, f"not landed: {error.message}", (*rebases, Action("land")), error)
+            subject, ways = _ways_on(tools, row, error)
+            _ask(tools, row, f"not landed: {error.message}", ways, error, subject)
             return error.message
         try:
             if mode == "pr" and not (known.landed_commit and known.pull):
@@ -41,9 +41,28 @@ def _land(tools: Tools, row: RunRow, aside: bool) -> None:
         tools.note(row.run_id, f"landed as {found.commit[:12]} on {where}")
 
 
+def _ways_on(
+    tools: Tools, row: RunRow, error: TreadleError
+) -> tuple[Subject, tuple[Action, ...]]:
+    """Return what goes on with work that could not land; a script does it anew after a conflict."""
+    run, found = Subject("run", row.run_id), tools.store.message(row.message_id or "")
+    if f"treadle rebase {row.run_id}" in error.fix:
+        return run, (Action("rebase"), Action("land"))
+    if error.code != "merge_conflict" or found is None:
+        return run, (Action("land"),)
+    if found.spec:
+        return Subject("spec", found.spec), (Action("again"),)
+    return Subject("message", found.message_id), (Action("retry"),)
+
+
 def _ask(
-    tools: Tools, row: RunRow, text: str, actions: tuple[Action, ...], error: TreadleError
+    tools: Tools,
+    row: RunRow,
+    text: str,
+    actions: tuple[Action, ...],
+    error: TreadleError,
+    subject: Subject | None = None,
 ) -> None:
     tools.note(row.run_id, text)
-    question = questions.of_run(row, "refused_landing", text, (*actions, LEAVE), error.fix)
-    questions.ask(tools.store, question, tools.now())
+    asked = questions.of_run(row, "refused_landing", text, (*actions, LEAVE), error.fix)
+    questions.ask(tools.store, asked._replace(subject=subject or asked.subject), tools.now())
