@@ -77,7 +77,7 @@ def test_tokens_stop_a_step_in_the_middle_and_are_raised_as_printed(site, projec
     assert used(project, stopped["run_id"]) == (2000, 800, 200)
     step = project.show(stopped["run_id"])["steps"][-1]
     assert (step["role"], step["error_code"]) == ("do", "budget_exceeded")
-    assert "max_tokens is 2000 and 2200 was used" in stopped["reason"]
+    assert "max_tokens is 2000 and 2200 were used" in stopped["reason"]
     (item,) = project.treadle("desk", "--json").json["items"]
     command = f"treadle run --resume {stopped['run_id']} --budget max_tokens=4000"
     assert item["actions"][0]["command"] == command

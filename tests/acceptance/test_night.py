@@ -64,7 +64,7 @@ def test_init_writes_real_limits(project):
 def test_a_limit_reached_in_mid_step_stops_the_run_after_it_and_is_raised_as_printed(priced):
     stopped = priced.treadle(*RUN)
     assert stopped.code == 4
-    assert "night.max_cost_usd is 15 and 20 was used" in stopped.out
+    assert "night.max_cost_usd is 15 and 20 were used" in stopped.out
     (command,) = re.findall(r"next: (.*)", stopped.out)
     found = priced.show("last")
     assert (found["status"], found["reason_code"]) == ("stopped", "night_limit")
@@ -135,7 +135,7 @@ def test_the_number_of_runs_of_a_day_is_held(project):
     assert done.code == 4
     assert [it["status"] for it in done.json["runs"]] == ["passed", "passed"]
     assert [it["code"] for it in done.json["refused"]] == ["night_limit"]
-    assert "night.max_runs is 2 and 2 was used" in done.json["refused"][0]["message"]
+    assert "night.max_runs is 2 and 2 were used" in done.json["refused"][0]["message"]
     more = project.treadle("run", "--budget", "night.max_runs=3")
     assert more.code == 0
     assert len(project.treadle("runs", "list", "--json").json["runs"]) == 3

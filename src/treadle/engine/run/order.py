@@ -411,7 +411,8 @@ class Exceeded(NamedTuple):
     @property
     def sentence(self) -> str:
         """Say it to the user."""
-        return f"{self.key} is {self.limit:g} and {self.used:g} was used"
+        verb = "was" if self.used == 1 else "were"
+        return f"{self.key} is {self.limit:g} and {self.used:g} {verb} used"
 
     @property
     def needed(self) -> str:
