@@ -24,6 +24,6 @@ def test_files_are_those_asked_for_and_no_folder(tmp_path):
 
 
 def test_contents_leave_out_what_is_large(tmp_path):
-    place = make(tmp_path / "p", {"small": "s\n", "large": "x" * (trees.MAX_BYTES + 1)})
+    place = make(tmp_path / "p", {"small": "s\n", "large": "x" * ((8 << 20) + 1)})
     found = trees.files(place, head(place))
     assert list(trees.contents(place, found.values()).values()) == [b"s\n"]

@@ -6,7 +6,7 @@ from tests.store.rows import RUN, run_row
 from treadle.errors import NotFoundError, TreadleError
 from treadle.ids import utc
 from treadle.store.questions import LEAVE, Action, Subject
-from treadle.tasks.questions import Question, answer, ask, close, command, commands, settle
+from treadle.tasks.questions import Question, ask, close, command, commands, find_open, settle
 
 STOPPED = Question(
     "budget",
@@ -42,13 +42,14 @@ def test_the_same_open_question_is_asked_once(asked, now):
     first = ask(asked, STOPPED, now)
     assert ask(asked, STOPPED, now) == first
     assert ask(asked, STOPPED._replace(summary="max_tokens is spent"), now) == "Q-2"
-    answer(asked, first, "raise it", "human", now)
+    assert asked.answer(first, "raise it", "human", now)
     assert ask(asked, STOPPED, now) == "Q-3"
 
 
 def test_an_answer_closes_the_question(asked, now):
     question_id = ask(asked, STOPPED, now)
-    answered = answer(asked, question_id, "raise it", "human", now)
+    assert asked.answer(question_id, "raise it", "human", now)
+    answered = asked.question(question_id)
     assert (answered.answer, answered.answered_by) == ("raise it", "human")
     assert asked.questions() == []
     assert asked.questions(open_only=False) == [answered]
@@ -56,15 +57,16 @@ def test_an_answer_closes_the_question(asked, now):
 
 def test_a_second_answer_is_refused_and_the_first_shown(asked, now):
     question_id = ask(asked, STOPPED, now)
-    answer(asked, question_id, "raise it", "human", now)
+    assert asked.answer(question_id, "raise it", "human", now)
+    assert not asked.answer(question_id, "leave it", "ada", now)
     with pytest.raises(TreadleError, match=r"Q-1 was answered by human at .*: raise it"):
-        answer(asked, question_id, "leave it", "ada", now)
+        find_open(asked, question_id)
 
 
 def test_an_unknown_question_gets_the_nearest_id(asked, now):
     ask(asked, STOPPED, now)
     with pytest.raises(NotFoundError, match="no question Q-7; did you mean Q-1"):
-        answer(asked, "Q-7", "yes", "human", now)
+        find_open(asked, "Q-7")
 
 
 def test_a_run_that_moved_on_leaves_nothing_on_the_desk(asked, now):

@@ -41,9 +41,7 @@ def _land(tools: Tools, row: RunRow, aside: bool) -> None:
         tools.note(row.run_id, f"landed as {found.commit[:12]} on {where}")
 
 
-def _ways_on(
-    tools: Tools, row: RunRow, error: TreadleError
-) -> tuple[Subject, tuple[Action, ...]]:
+def _ways_on(tools: Tools, row: RunRow, error: TreadleError) -> tuple[Subject, tuple[Action, ...]]:
     """Return what goes on with work that could not land; a script does it anew after a conflict."""
     run, found = Subject("run", row.run_id), tools.store.message(row.message_id or "")
     if f"treadle rebase {row.run_id}" in error.fix:

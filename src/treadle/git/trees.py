@@ -13,8 +13,8 @@ from treadle.git.scratch import Scratch
 
 LINK, GITLINK = "120000", "160000"
 _NOTHING = "000000"
-MAX_BYTES = 1 << 20
-_MAX_ALL = 64 << 20
+MAX_BYTES = 1 << 20  # of a change that is shown
+_MAX_READ, _MAX_ALL = 8 << 20, 64 << 20  # of one file, of all at once
 _ROW = {width: re.compile(rb"\d+ ([^\0]+)\0.{%d}" % width, re.DOTALL) for width in (20, 32)}
 _DIFF = ("diff-tree", "-r", "--no-ext-diff", "--no-textconv", "--no-color")
 _RAW = ("-z", "--raw", "--full-index", "--ignore-submodules=none")
@@ -170,7 +170,7 @@ def _fitting(found: Mapping[str, int]) -> Iterator[str]:
     """Yield the files that may be read, as long as there is room."""
     left = _MAX_ALL
     for id_, size in found.items():
-        if size <= min(8 * MAX_BYTES, left):
+        if size <= min(_MAX_READ, left):
             left -= size
             yield id_
 
