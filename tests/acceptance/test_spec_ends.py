@@ -230,6 +230,25 @@ def test_scripts_that_changed_the_same_lines_are_done_again_as_the_desk_proposes
 
 
 @pytest.mark.real
+def test_scripts_whose_work_does_not_go_together_are_done_again_as_proposed(inbox):
+    site = Site(inbox)
+    routine(inbox, "append", APPEND.replace("echo run", "echo $chain"))
+    inbox.settings('default_routine = "append"\n[land]\nprocess = "manual"\n')
+    site.commit("shared.txt", "base\n")
+    names = [NAME, "02-b.spec.md"]
+    for name in names:
+        spec(inbox, name)
+    assert inbox.treadle("process", "--parallel", "2").code == 0
+    spec(inbox, "03-c.spec.md", f"---\ndepends_on: [{', '.join(names)}]\n---\n# Both\n")
+    assert inbox.treadle("process").code == 3
+    (item,) = inbox.treadle("desk", "--json").json["items"]
+    land, again, onward = item["fix"][:3]
+    assert land.startswith("treadle land ")
+    assert (again, onward) == ("treadle spec retry 02-b.spec.md", "treadle process")
+    follow(inbox, [land, again, onward])
+
+
+@pytest.mark.real
 def test_the_question_about_it_is_answered_once_it_is_mended(unchecked):
     unchecked.treadle("process")
     mend_spec(unchecked)

@@ -10,6 +10,7 @@ from treadle.engine.elsewhere import fleet_run
 from treadle.engine.landing import move, tracker, wording
 from treadle.engine.run import begin, memory, resume
 from treadle.engine.run.memory import Move, Moved, RunMemory
+from treadle.engine.run.order import after_conflict
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import BlockedError, GitError, InterruptedRun, argument, stop_code
 from treadle.git import build, call, refs, repo, scratch, trees
@@ -202,7 +203,9 @@ def _build(run: Run, place: Scratch, spot: Spot, keep_steps: bool) -> LandingCom
         return LandingCommit(run.head, run.tree)
     parts = tuple(_parts(run, name, keep_steps))
     for part in parts:
-        tree = _combine(run, place, part.base, built.tree, part.tree, ways_on(run))
+        tree = _combine(
+            run, place, part.base, built.tree, part.tree, after_conflict(run.order, run.id)
+        )
         is_merged = tree != run.tree
         if part is parts[-1]:
             tree = tracker.listed(run, place, name, tip, tree)
@@ -360,15 +363,6 @@ def merge(run: Run, place: Scratch, base: str, ours: str, theirs: str) -> str | 
         return theirs
     path = tracker.name_in_git(run)
     return build.three_way(place, *tracker.alike(place, path, base, ours, theirs))
-
-
-def ways_on(run: Run) -> list[str]:
-    """Return what goes on with a change that conflicts; a script does its work anew."""
-    message = run.order.message
-    if run.order.script is None or message is None:
-        return [f"treadle rebase {run.id}"]
-    again = f"spec retry {argument(message.spec)}" if message.spec else f"dead retry {message.id}"
-    return [f"treadle {again}", "treadle process"]
 
 
 def conflict(files: Sequence[str], fix: Sequence[str]) -> BlockedError:

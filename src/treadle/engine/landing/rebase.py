@@ -7,6 +7,7 @@ from typing import NamedTuple
 from treadle.engine.landing import land, move
 from treadle.engine.run import memory, resume
 from treadle.engine.run.memory import Move
+from treadle.engine.run.order import after_conflict
 from treadle.engine.run.run import Run, Tools
 from treadle.errors import BlockedError
 from treadle.git import build, refs, repo, scratch, trees
@@ -82,7 +83,7 @@ def _build(run: Run, tip: str) -> Rebased:
         if isinstance(found, str):
             found = Conflict((), found)
         if found.paths and run.order.script:
-            raise land.conflict(found.paths, land.ways_on(run))
+            raise land.conflict(found.paths, after_conflict(run.order, run.id))
         tree, notes = _noted(run, place, tip, found)
         message = f"rebase: {run.order.goal}\n\nTreadle-Run: {run.id}\n"
         author = build.author_of(run.workspace.config)

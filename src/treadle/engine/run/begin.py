@@ -19,7 +19,7 @@ from treadle.contract import ROLES
 from treadle.contract.events import EventType, NewEvent, StepError
 from treadle.engine.run import ceiling, confinement, memory, night, outage, run_files
 from treadle.engine.run.memory import Progress, RunMemory
-from treadle.engine.run.order import Order
+from treadle.engine.run.order import Order, after_conflict
 from treadle.engine.run.run import Run, Tools, reach
 from treadle.engine.run.run_files import RunFile
 from treadle.errors import BlockedError, GitError, ProjectError, TreadleError, edit
@@ -104,7 +104,7 @@ def _merge(tools: Tools, place: Scratch, rows: Sequence[RunRow], head: str) -> s
         sides = [repo.tree_of(tools.repo, commit) for commit in (base, work)]
         found = build.three_way(place, sides[0], tree, sides[1])
         if isinstance(found, Conflict):
-            raise _conflict(rows[:number], row, found)
+            raise _conflict(tools, rows[:number], row, found)
         tree = found
     ids = ", ".join(row.run_id for row in rows)
     parents = [head, *(row.head_commit or "" for row in rows)]
@@ -117,13 +117,17 @@ def _merge(tools: Tools, place: Scratch, rows: Sequence[RunRow], head: str) -> s
     return name
 
 
-def _conflict(before: Sequence[RunRow], row: RunRow, found: Conflict) -> BlockedError:
+def _conflict(tools: Tools, before: Sequence[RunRow], row: RunRow, found: Conflict) -> BlockedError:
     others = "".join(f" with run {item.run_id} ({item.goal})," for item in before)
+    known = run_files.read_run(tools.layout.run(row.run_id).run_json)
     return BlockedError(
         f"what it builds on does not go together: run {row.run_id} ({row.goal}) conflicts"
         f"{others or ' with your branch'} in {name_some(found.paths)}",
         code="dependency_conflict",
-        fix=[*(f"treadle land {item.run_id}" for item in before), f"treadle rebase {row.run_id}"],
+        fix=[
+            *(f"treadle land {item.run_id}" for item in before),
+            *after_conflict(known.order, row.run_id),
+        ],
         details={"run_id": row.run_id, "files": list(found.paths)},
     )
 

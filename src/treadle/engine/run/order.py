@@ -23,7 +23,7 @@ from treadle.config.schema import (
 from treadle.contract import ROLES, Criterion, Role
 from treadle.contract.messages import AskedCriterion
 from treadle.engine.run.memory import Spent
-from treadle.errors import ConfigError
+from treadle.errors import ConfigError, argument
 from treadle.tasks import task as criteria_flags
 
 _TAKEN_OVER = ("budgets", "checks", "workspace", "sandbox", "network", "approve", "policy")
@@ -427,3 +427,12 @@ def exceeded_budget(budgets: BudgetsConfig, spent: Spent) -> Exceeded | None:
         if limit is not None and used >= limit:
             return Exceeded(f"max_{name}", limit, round(used, 3))
     return None
+
+
+def after_conflict(order: Order, run_id: str) -> list[str]:
+    """Return what goes on with a change that conflicts; a script does its work anew."""
+    message = order.message
+    if order.script is None or message is None:
+        return [f"treadle rebase {run_id}"]
+    again = f"spec retry {argument(message.spec)}" if message.spec else f"dead retry {message.id}"
+    return [f"treadle {again}", "treadle process"]
