@@ -1,6 +1,7 @@
 """Single objects are written as git writes them, and moved into a store durably."""
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,14 @@ def test_a_store_keeps_no_index_over_its_packs(tmp_path):
     assert {path.suffix for path in pack.parent.iterdir()} == {".pack", ".idx"}
     assert sorted(path.name for path in space.store.iterdir()) == ["info", "pack"]
     assert scratch.out(space, "cat-file", "-s", name) == b"5000\n"
+
+
+@pytest.mark.parametrize("attempt", range(6))
+def test_runs_side_by_side_keep_their_objects_in_one_repository(tmp_path, attempt):
+    target, stores = tmp_path / "objects", [tmp_path / f"store{n}" for n in range(8)]
+    for store in stores:
+        for number in range(60):
+            scratch.write_object(store, "blob", f"{store.name} {number}".encode(), "sha1")
+    with ThreadPoolExecutor(len(stores)) as pool:
+        list(pool.map(lambda store: scratch.keep_objects(store, target), stores))
+    assert len([path for path in target.glob("??/*") if path.is_file()]) == 60 * len(stores)

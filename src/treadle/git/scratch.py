@@ -175,7 +175,7 @@ def _keep(files: Sequence[Path], store: Path, target: Path) -> None:
     for path in files:
         place = target / path.relative_to(store)
         if not place.parent.is_dir():
-            place.parent.mkdir(parents=True)
+            place.parent.mkdir(parents=True, exist_ok=True)  # another run may make it too
             place.parent.chmod(stat.S_IMODE(target.stat().st_mode))  # a shared one stays shared
         _move(path, place)
     sync.sync_all({target, *(target / path.relative_to(store).parent for path in files)})
