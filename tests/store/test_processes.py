@@ -54,11 +54,11 @@ def test_eight_processes_write_at_once_and_each_gets_its_share(layout):
 def test_what_a_killed_process_acknowledged_is_there(layout):
     with Store.open(layout) as store:
         store.insert_run(run_row(), (), {})
-    process = child(COMMIT_UNTIL_KILLED, layout.root)
-    acknowledged = [int(process.stdout.readline()) for _ in range(20)]
-    process.send_signal(signal.SIGKILL)
-    rest, _ = process.communicate(timeout=120)
-    acknowledged += [int(line) for line in rest.splitlines() if line.strip()]
+    with child(COMMIT_UNTIL_KILLED, layout.root) as process:
+        acknowledged = [int(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGKILL)
+        # Not `communicate`, which forgets what was read ahead with the lines above.
+        acknowledged += [int(line) for line in process.stdout if line.strip()]
     with Reader.open(layout) as reader:
         steps = [step.step_index for step in reader.steps(RUN)]
         assert steps[: len(acknowledged)] == acknowledged
